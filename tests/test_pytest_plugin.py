@@ -27,7 +27,7 @@ from helpers import ROOT, quick_and_long
 from oddarms.errors import StorageFailed
 from oddarms.pytest_plugin import Settings, read_settings
 from oddarms.pytest_plugin._flakiness import Kind
-from oddarms.pytest_plugin._memory import Memory
+from oddarms.pytest_plugin._memory import COMMITS, Memory, version_of
 from oddarms.pytest_plugin._running import Outcome, Status
 from oddarms.pytest_plugin._sampling import AbnormalTests, FlakyTests
 from oddarms.pytest_plugin._xdist import Scheduler
@@ -321,7 +321,7 @@ def test_a_test_that_cannot_be_repeated_is_not_blamed(pytester: pytest.Pytester)
             "* test_it.py::test_once",
             "    last failure: test_it.py:7: assert not *",
             "    note: failed in all 4 runs that were not the first in their process, and",
-            "*5 clean in *",
+            "*4 clean, 1 not repeatable in *",
         ]
     )
     ended = said(hunt(pytester, "--oddarms-budget=60", "--oddarms-rate=0.01"))
@@ -546,6 +546,26 @@ def test_runs_of_a_version_accumulate(pytester: pytest.Pytester) -> None:
     third = hunt(pytester, *words)
     assert third.ret == 1
     third.stdout.fnmatch_lines(["1 of 5 tests is flaky*", "0 runs in *", "*1 flaky, 4 clean in*"])
+
+
+@pytest.mark.parametrize("git", [True, False])
+def test_a_new_file_and_its_changes_are_other_versions(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, git: bool
+) -> None:
+    for name in COMMITS:
+        monkeypatch.delenv(name, raising=False)
+    if git:
+        for words in (["init", "-q"], ["commit", "-q", "--allow-empty", "-m", "first"]):
+            names = ["-c", "user.name=one", "-c", "user.email=one@localhost"]
+            subprocess.run(["git", "-C", str(tmp_path), *names, *words], check=True)
+    versions = [version_of(tmp_path)]
+    for text in ("def test_a(): pass\n", "def test_a(): assert 0\n"):
+        (tmp_path / "test_new.py").write_text(text)
+        (tmp_path / "runs.db").write_text(text)  # what is no code does not count
+        versions.append(version_of(tmp_path))
+    assert len(set(versions)) == 3
+    (tmp_path / "runs.db").write_text("")
+    assert version_of(tmp_path) == versions[-1]
 
 
 def test_answers_expire_with_the_version(pytester: pytest.Pytester) -> None:

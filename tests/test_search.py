@@ -258,8 +258,8 @@ class TestProgress:
             line(self._progress(pulls_needed=2e6))
             line(self._progress())  # the next is due in ten seconds
         assert stream.getvalue() == (
-            "12,345 pulls, 17 of 1,000 arms undecided, threshold in [0.25, 0.75],"
-            " about 2,000,000 pulls to go\n"
+            "12,345 pulls, 17 of 1,000 arms undecided, about 2,000,000 to go,"
+            " threshold 0.25 to 0.75\n"
         )
 
     def test_a_terminal_gets_one_line_that_is_cleared(self) -> None:

@@ -219,8 +219,8 @@ class TestTickets:
     def test_skips_and_renewals(self, storage: str) -> None:
         study = make(storage)
         tickets = study.ask(4, "ann")
-        study.skip(tickets[0], "a reason\0")
-        study.skip(tickets[0])
+        assert study.skip(tickets[0], "a reason\0")
+        assert not study.skip(tickets[0])
         (before,) = study.workers()
         assert study.renew([*tickets, *tickets], timedelta(minutes=2)) == 3
         (after,) = study.workers()

@@ -205,6 +205,9 @@ def test_the_exit_code_says_whether_to_work_wait_or_stop(crowd: Run) -> None:
     assert re.search(rf"status: +{WAITING}", crowd("show", "crowd").out)
     for ticket in ids:
         assert crowd("skip", "crowd", ticket).code == 0
+    again = crowd("skip", "crowd", ids[0])
+    assert (again.code, again.out) == (1, "")
+    assert "is not out: it has a result, or its lease had ended" in again.err
     work(crowd)
     done = crowd("ask", "crowd")
     assert (done.code, done.out) == (3, "")

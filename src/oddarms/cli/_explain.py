@@ -97,8 +97,8 @@ def explain(given: Given) -> None:
     emit(_text(question))
     if not instances:
         emit(
-            f"\nNo table: hardly any of {n} items can be {question.k:g} standard deviations from"
-            " the mean; choose a smaller --k.\n"
+            f"\nNo table: among {n} items none can lie far beyond {question.k:g} standard"
+            " deviations\nfrom the mean; choose a smaller --k.\n"
         )
         return
     rows = []

@@ -363,8 +363,11 @@ def skip(given: Given) -> None:
     Example:
       oddarms study skip crowd 17.3.204.9f86d081884c7d65 --reason "shutting down"
     """  # noqa: D301
-    opts.opened_study(given).skip(given.ticket, given.reason)
-    emit(f"ticket {given.ticket} was given back\n")
+    if opts.opened_study(given).skip(given.ticket, given.reason):
+        emit(f"ticket {given.ticket} was given back\n")
+        return
+    note(f"error: ticket {given.ticket} is not out: it has a result, or its lease had ended.")
+    sys.exit(EXIT_FAILED)
 
 
 @command(

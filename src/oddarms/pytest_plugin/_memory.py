@@ -13,7 +13,8 @@ import os
 import re
 import secrets
 import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -181,16 +182,36 @@ class Memory:
 def version_of(folder: Path) -> str:
     """Return a name for the present state of the code.
 
-    The commit, and a hash of what was changed since; without git, the commit that a CI service
-    names, or else the day.
+    The commit, and a hash of what was changed since and of new Python files; without git, the
+    commit that a CI service names, or else the day and a hash of all Python files.
     """
     commit = _git(folder, "rev-parse", "--short=12", "HEAD")
     if commit is not None:
         changes = _git(folder, "diff", "HEAD") or b""
-        changed = f"+{hashlib.sha256(changes).hexdigest()[:8]}" if changes.strip() else ""
+        listed = _git(folder, "ls-files", "--others", "--exclude-standard", "-z", "*.py") or b""
+        new = [folder / os.fsdecode(name) for name in sorted(listed.split(b"\0")) if name]
+        changed = f"+{_hash(changes, new)}" if changes.strip() or new else ""
         return f"{commit.decode().strip()}{changed}"
     named = next((os.environ[name] for name in COMMITS if os.environ.get(name)), None)
-    return clean_version(named[:12] if named else f"{datetime.now(UTC):%Y-%m-%d}")
+    if named:
+        return clean_version(named[:12])
+    return f"{datetime.now(UTC):%Y-%m-%d}+{_hash(b'', _python_files(folder))}"
+
+
+def _hash(changes: bytes, files: Iterable[Path]) -> str:
+    found = hashlib.sha256(changes)
+    for file in files:
+        with suppress(OSError):  # it is gone, or may not be read
+            found.update(os.fsencode(file) + b"\0" + file.read_bytes())
+    return found.hexdigest()[:8]
+
+
+def _python_files(folder: Path) -> Iterator[Path]:
+    """Yield the Python files below a folder, but for hidden folders and virtual environments."""
+    for top, folders, files in os.walk(folder):
+        own = [name for name in folders if not name.startswith(".")]
+        folders[:] = sorted(name for name in own if not Path(top, name, "pyvenv.cfg").exists())
+        yield from (Path(top, name) for name in sorted(files) if name.endswith(".py"))
 
 
 def clean_version(text: str) -> str:

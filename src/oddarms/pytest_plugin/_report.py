@@ -141,7 +141,9 @@ class Answer:
 
     def counts(self) -> dict[str, list[Row]]:
         """Return the rows by the word for them in pytest's last line."""
-        words = {kind.value: self.of(kind) for kind in Kind}
+        others = [row for row in self.rows if row not in self.unrepeatable]
+        words = {kind.value: [row for row in others if row.kind is kind] for kind in Kind}
+        words["not repeatable"] = self.unrepeatable
         words["left out as skipped"] = words.pop("skipped")  # pytest has "skipped" for reports
         if self.settings.k is not None:
             words["flaky"] = [row for row in words["flaky"] if not row.abnormal]

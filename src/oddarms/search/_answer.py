@@ -210,6 +210,9 @@ def headline(result: Result, subject: Subject = ARMS) -> list[str]:
     if odd:
         return [f"{odd:,} of {n:,} {subject.things} {subject.are_odd(odd)}{near} ({sure})"]
     first = f"nothing stands out among {n:,} {subject.things}{near} ({sure})"
+    if (result.means == question.worst).all() and subject is not TESTS:
+        worst = number(question.worst, number_style(question, subject))
+        return [first, f"every {subject.sample} was {worst}, the most abnormal: is that right?"]
     if question.can_have_outliers or n >= 1.0 + question.k**2:
         return [first, *farthest(result, subject)]
     none = f"none of {n:,} {subject.things} can be {question.k:g} sd from the mean"

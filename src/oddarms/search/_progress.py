@@ -14,7 +14,7 @@ import numpy as np
 
 from oddarms.documents import Bar, to_fragment
 from oddarms.problem import BoolArray, FloatArray, IntArray
-from oddarms.text import about, elided, terminal_width
+from oddarms.text import about, counted, elided, terminal_width
 
 ENOUGH = 30
 """Pulls of each arm before they are said to look alike."""
@@ -102,6 +102,8 @@ class StatusLine:
         """Show a text instead of the one before."""
         self._due = time.monotonic() + self.pause
         if self.terminal:
+            while len(text) >= terminal_width() and ", " in text:
+                text = text.rpartition(", ")[0]  # the last part matters least
             self.stream.write(f"\r{elided(text, terminal_width() - 1)}\x1b[K")
             self.stream.flush()
         else:
@@ -155,16 +157,16 @@ def describe(progress: Progress) -> str:
     """Return the progress as a line of text."""
     needed = progress.pulls_needed
     parts = [
-        f"{progress.pulls:,} pulls",
+        counted(progress.pulls, "pull"),
         f"{progress.undecided:,} of {progress.n:,} arms undecided",
     ]
-    lower, upper = progress.threshold_lower, progress.threshold_upper
-    if math.isfinite(lower) and math.isfinite(upper):
-        parts.append(f"threshold in [{lower:.3g}, {upper:.3g}]")
     if progress.alike:
         parts.append("all look alike: a margin would end it")
     elif needed is not None:
-        parts.append(f"about {about(needed)} pulls to go")
+        parts.append(f"about {about(needed)} to go")
+    lower, upper = progress.threshold_lower, progress.threshold_upper
+    if math.isfinite(lower) and math.isfinite(upper):
+        parts.append(f"threshold {lower:.3g} to {upper:.3g}")
     return ", ".join(parts)
 
 

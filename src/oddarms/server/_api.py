@@ -238,11 +238,11 @@ def tell(request: Request, study: StudyToWork, body: Tell) -> Response:
 
 @work.post("/skip")
 def skip(request: Request, study: StudyToWork, body: Skip) -> dict[str, int]:
-    """Give back tickets without results; return how many."""
-    study.skip_many(body.tickets, body.reason)
-    state_of(request).metrics.leases.labels("returned").inc(len(body.tickets))
+    """Give back tickets without results; return how many were out."""
+    count = study.skip_many(body.tickets, body.reason)
+    state_of(request).metrics.leases.labels("returned").inc(count)
     state_of(request).waits.changed(study)
-    return {"count": len(body.tickets)}
+    return {"count": count}
 
 
 @work.post("/release")

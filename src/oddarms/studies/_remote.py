@@ -272,9 +272,12 @@ class RemoteStudy(Study):
             for part in _parts(ids, AT_A_TIME)
         )
 
-    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
-        for part in _parts([_id(ticket) for ticket in tickets], AT_A_TIME):
-            self._post("skip", {"tickets": part, "reason": reason_of(reason)})
+    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> int:
+        why = reason_of(reason)
+        return sum(
+            self._post("skip", {"tickets": part, "reason": why})["count"]
+            for part in _parts([_id(ticket) for ticket in tickets], AT_A_TIME)
+        )
 
     def release(self, worker: str | None, reason: str = "") -> int:
         body = {"worker": check_text("worker", worker), "reason": reason_of(reason)}

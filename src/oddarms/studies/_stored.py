@@ -345,11 +345,12 @@ class StoredStudy(Study):
             self._see_holders(connection, numbers, now.wall)
         return renewed
 
-    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
+    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> int:
         numbers = {self._read_id(ticket)[0] for ticket in tickets}
         with self._writing() as connection:
             count = self._change_tickets(connection, "DELETE FROM tickets", numbers)
         _log.info("%s: %d tickets were given back: %s", self.name, count, shown(reason_of(reason)))
+        return count
 
     def release(self, worker: str | None, reason: str = "") -> int:
         worker, reason = check_text("worker", worker) or "", reason_of(reason)

@@ -336,17 +336,21 @@ class Study(ABC):
         Fewer than were given if a result is there, or another worker has the place.
         """
 
-    def skip(self, ticket: Ticket | str, reason: str = "") -> None:
+    def skip(self, ticket: Ticket | str, reason: str = "") -> bool:
         """Give a ticket back without a result; its pull may be handed out again at once.
 
+        Return False if it was not out: it has a result, or its lease had ended.
         The reason is logged, not stored. Do not skip a pull because it takes long or may turn out
         badly: that selects rewards.
         """
-        self.skip_many([ticket], reason)
+        return self.skip_many([ticket], reason) == 1
 
     @abstractmethod
-    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> None:
-        """Give several tickets back at once. The reason is logged, not stored."""
+    def skip_many(self, tickets: Iterable[Ticket | str], reason: str = "") -> int:
+        """Give several tickets back at once; return how many were out.
+
+        The reason is logged, not stored.
+        """
 
     @abstractmethod
     def release(self, worker: str | None, reason: str = "") -> int:
