@@ -56,6 +56,8 @@ def ask_all(schema: Any, server: Served, examples: int) -> None:
         def ask(case: Any) -> None:
             if case.path_parameters:
                 case.path_parameters["name"] = "nobody" if case.method == "DELETE" else "0"
+            if isinstance(case.body, dict) and isinstance(case.body.get("wait"), int | float):
+                case.body["wait"] = min(case.body["wait"], 0.01)  # a request may wait for 30 s
             response = case.call(base_url=server.address, headers=server.headers, timeout=120)
             case.validate_response(response, checks=CHECKS)
 
