@@ -19,6 +19,8 @@ from typing import Any, Self
 SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
+LOOK_SECONDS = 0.5
+"""The longest sleep: a signal that arrives just before one begins is seen only after it."""
 SAME_SECONDS = 0.25
 """A second signal so soon after the first is the same one: `timeout` and some shells send two."""
 
@@ -41,8 +43,10 @@ def ended() -> bool:
 
 def pause(seconds: float) -> None:
     """Sleep; a signal ends the pause at once."""
+    until = time.monotonic() + seconds
     with interruptible():
-        time.sleep(seconds)
+        while (left := until - time.monotonic()) > 0.0:
+            time.sleep(min(left, LOOK_SECONDS))
 
 
 def interruptible() -> AbstractContextManager[None]:

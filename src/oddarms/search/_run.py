@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import heapq
 import inspect
-import math
 import os
 import random
 import secrets
@@ -62,7 +61,10 @@ QUEUE_SECONDS = 0.5
 MAX_QUEUED = 2000
 GRACE_SECONDS = 1.0
 PROGRESS_SECONDS, LOOK_SECONDS = 0.1, 0.5
-"""Between two calls of a progress function, and between two looks while a pull takes long."""
+"""Between two calls of a progress function, and between two looks while a pull takes long.
+
+A wait has to end soon: a signal that arrives just before it begins is seen only afterwards.
+"""
 FIRST_PAUSE, MAX_PAUSE = 0.1, 30.0
 """Between tries of a pull that fails."""
 INTERRUPTED = "the run was interrupted"
@@ -256,10 +258,9 @@ class _Driver(ABC):
 
     def sleep_until(self, moment: float) -> bool:
         """Sleep; return whether to go on."""
-        look = math.inf if self.policy.until is None else LOOK_SECONDS
         while (left := moment - time.monotonic()) > 0.0 and not self.stopping():
             with self.interrupts.open():
-                time.sleep(min(left, look))
+                time.sleep(min(left, LOOK_SECONDS))
         return not self.stopping()
 
     def retry_at(self, ticket: Ticket, error: BaseException) -> float | None:
@@ -451,14 +452,13 @@ class _Concurrent(_Driver):
         else:
             self.desk.wait()
 
-    def _seconds_to_wait(self) -> float | None:
-        """Return the seconds until the next retry, timeout or look; None without any of these."""
-        times = [self.queued[0][0]] if self.queued else []
+    def _seconds_to_wait(self) -> float:
+        """Return the seconds until the next retry, timeout or look."""
+        now = time.monotonic()
+        times = [now + LOOK_SECONDS, *(at for at, _, _ in self.queued[:1])]
         if self.timeout is not None:
             times += [began + self.timeout for _, began in self.out.values()]
-        if self.policy.until is not None or self.shown.wanted:
-            times.append(time.monotonic() + LOOK_SECONDS)
-        return max(min(times) - time.monotonic(), 0.0) if times else None
+        return max(min(times) - now, 0.0)
 
     def _record(self, future: Future[Any]) -> None:
         ticket, _ = self.out.pop(future)
