@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import itertools
 import os
 import random
 import resource
@@ -430,21 +431,23 @@ class TestDamage:
             "UPDATE arms SET label = '\"a' || char(34) WHERE number < 2",
             "UPDATE arms SET number = 777 WHERE number = 1",
         ]
-        for statement in refused:
-            file.write_bytes(sound)
-            change(file, statement)
+        files = (file.with_name(f"{number}.db") for number in itertools.count())  # open ones last
+        for statement, own in zip(refused, files, strict=False):
+            own.write_bytes(sound)
+            change(own, statement)
             with pytest.raises(StorageFailed, match="it is damaged"):
-                load_study("s", storage=file).ask()
-        for statement in (
+                load_study("s", storage=own).ask()
+        noticed = (
             "DELETE FROM results WHERE id = 7",
             "DELETE FROM results",
             "DELETE FROM results WHERE id > 15",
             "UPDATE studies SET tickets = 3",
             refused[0],
-        ):
-            file.write_bytes(sound)
-            change(file, statement)
-            assert load_study("s", storage=file).verify().problems, statement
+        )
+        for statement, own in zip(noticed, files, strict=False):
+            own.write_bytes(sound)
+            change(own, statement)
+            assert load_study("s", storage=own).verify().problems, statement
 
     def test_values_of_a_wrong_kind_are_refused_by_the_database(
         self, sound: bytes, file: Path
