@@ -221,6 +221,8 @@ class RemoteStudy(Study):
     recorded.
     """
 
+    waits = True
+
     def __init__(self, connection: Connection, name: str, seed: int, question: Question) -> None:
         super().__init__(name, seed, question)
         self.max_lease = timedelta.max  # the server has its own

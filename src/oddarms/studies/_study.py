@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -225,6 +225,9 @@ class Study(ABC):
 
     Any number of processes may have the same study open; methods may be called from any thread.
     """
+
+    waits: ClassVar[bool] = False
+    """Whether `ask` can wait for work; a signal may interrupt it then."""
 
     def __init__(self, name: str, seed: int, question: Question) -> None:
         self.name = name

@@ -179,7 +179,7 @@ class Worker:
         if self._waiting is not None:
             self._waiting()
         self.flush()
-        self._wait = MAX_WAIT
+        self._wait = MAX_WAIT if self.study.waits else 0.0
         pause(self._idle)
         self._idle = min(max(2.0 * self._idle, FIRST_IDLE), MAX_IDLE)
 
