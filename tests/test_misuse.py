@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import os
 import signal
@@ -28,6 +29,12 @@ from oddarms.executors import ThreadExecutor
 from oddarms.search import Progress
 
 QUESTION = Question(["a", "b", "c"], k=1)
+
+
+@pytest.fixture(autouse=True)
+def no_garbage() -> None:
+    """A finalizer that runs as a signal arrives would swallow it, which pytest reports."""
+    gc.collect()
 
 
 def test_a_ticket_of_another_search_is_refused() -> None:
