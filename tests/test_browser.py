@@ -126,6 +126,7 @@ def test_a_search_that_fails_is_said_to_and_made_up_for(page: Any, site: Served)
     page.fill("#token", site.token)
     page.click("main button")
     wait_for(page, "#arms-table .pages", "1 to 11 of 11 arms")
+    page.locator('th[aria-sort="ascending"] #sort-label').wait_for()
 
 
 @pytest.mark.long

@@ -232,7 +232,7 @@ class Sequences:
     def open_ahead(
         self, most: int, out: Collection[Place], outlook: Iterable[Pulls], room: float
     ) -> list[Place]:
-        """Return at most so many places behind the step, for the steps of an outlook.
+        """Return up to `most` open places of steps after the present one.
 
         Not more than `room` rewards may wait or be out behind the step, history left out.
         """

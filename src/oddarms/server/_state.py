@@ -138,7 +138,7 @@ class _Turn:
 
 
 class _Watch:
-    """Looks at one study as long as somebody waits for work there."""
+    """Looks at one study while requests wait for work there."""
 
     def __init__(self, study: StoredStudy) -> None:
         self._study = study

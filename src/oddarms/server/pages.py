@@ -320,7 +320,7 @@ def check_arm(view: View, arm: int) -> None:
 MAX_WIDTH = 4_000
 """Pixels of the picture of intervals."""
 LABELLED = 400
-"""Up to so many arms, the picture has their labels."""
+"""The picture labels its arms if there are at most this many."""
 OVER_TIME = ("threshold", "threshold_lower", "threshold_upper")
 EVIDENCE = tuple(f"evidence_{x}" for x in ("least", "lower_quartile", "median", "upper_quartile"))
 """Lines of the plots of a study."""

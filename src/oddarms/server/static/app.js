@@ -426,7 +426,8 @@
           if ($("[data-now]").dataset.now !== answer.pulse) await refresh();
         } else if (answer.status === 401 || answer.status === 404) {
           show("off", answer.status === 404 ? "the study is gone" : "not live");
-          return complain(answer.status);
+          const failed = $("#trouble").hidden ? undefined : $("#trouble a").href; // what a person wanted
+          return complain(answer.status, failed);
         } else show("off", "reconnecting …");
       }
       await new Promise((done) => setTimeout(done, 1000));
